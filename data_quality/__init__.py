@@ -1,0 +1,1 @@
+"""Looking into the data: DuckDB views, compression baselines, plots, the report page."""

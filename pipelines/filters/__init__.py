@@ -1,0 +1,1 @@
+"""Filters: what is measured of a document, and the selection made from the measurements."""
