@@ -1,4 +1,4 @@
-"""``samovar``: materialize, status, sql, generate, summary, setup, dev.
+"""``samovar``: materialize, status, stages, sql, generate, summary, setup, dev.
 
 Imports of heavy packages (dagster, torch, duckdb) wait until a command needs them.
 """
@@ -83,12 +83,28 @@ def status(
 
 
 @app.command()
+def stages(
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    profile: Profile = None,
+) -> None:
+    """What each stage holds and what its latest build took: rows, tokens, seconds, peak memory."""
+    with _explained():
+        workspace = _workspace(profile, None)
+        from cli.stages import collect, show
+
+        if as_json:
+            _print_json(collect(workspace))
+        else:
+            show(collect(workspace), console)
+
+
+@app.command()
 def sql(
     query: Annotated[
         str,
         typer.Argument(
-            help="One statement over documents, measurements, drops, duplicates, dialogs, shards, "
-            "training_steps, bpc, samples."
+            help="One statement over raw_documents, documents, measurements, drops, duplicates, "
+            "dialogs, shards, training_steps, bpc, samples."
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Rows as JSON objects.")] = False,

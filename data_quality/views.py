@@ -3,6 +3,7 @@
 Each query gets a database of its own, in memory, over the Parquet files that the manifests name:
 there is no database file that a running pipeline and an open shell could lock each other out of.
 
+    raw_documents id, source, text, url, meta                              texts as they came
     documents     id, source, text, url, meta, group                       kept documents
     measurements  every figure of every text document, also of the dropped
     drops         id, source, stage, reason, value, threshold, detail, …   of all stages
@@ -36,6 +37,7 @@ from pipelines.schemas import DROPS as DROPS_SCHEMA
 from pipelines.schemas import DUPLICATES as DUPLICATES_SCHEMA
 from pipelines.shards.reader import INDEX_SCHEMA
 from pipelines.shards.split import SPLITS
+from pipelines.sources.raw import RECORDS
 from pipelines.workspace import Workspace
 
 _CHAT_DUPLICATES = ("exact_duplicate", "near_duplicate")
@@ -60,6 +62,10 @@ def connect(workspace: Workspace) -> duckdb.DuckDBPyConnection:
     groups = [group for group in project.groups if group != "chat"]
     dialog_sources = project.sources_of("chat")
 
+    _view(
+        *(connection, "raw_documents", DOCUMENTS, ()),
+        _files(workspace, {f"raw/{name}": {} for name in texts}, RECORDS),
+    )
     _view(
         *(connection, "documents", DOCUMENTS, ("group",)),
         _files(workspace, {f"documents/{g}": {"group": g} for g in groups}, DOCUMENTS_TABLE),
