@@ -8,5 +8,6 @@ raw.py documents.py chat.py tokens.py checkpoints.py evaluation.py quality.py
 factory.py        a node as a Dagster asset
 figures.py        metadata: tables, plots
 planner.py        which assets are stale, and refreshing exactly those
+refresh.py        the same for the UI, as a sensor
 instance.py       Dagster's own home, inside the data root
 """

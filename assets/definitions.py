@@ -10,6 +10,7 @@ import dagster as dg
 from assets import chat, checkpoints, documents, evaluation, quality, raw, tokens
 from assets.factory import asset_of
 from assets.nodes import Node
+from assets.refresh import refresh_sensor
 from pipelines.workspace import Workspace
 
 DATA_GROUPS = ("raw", "documents", "chat", "tokenizer", "shards")
@@ -32,16 +33,18 @@ def build_definitions(workspace: Workspace) -> dg.Definitions:
     # A landing folder is observed, never materialized.
     data -= dg.AssetSelection.key_prefixes("landing")
     model = dg.AssetSelection.groups(checkpoints.GROUP, evaluation.GROUP, "quality")
-    return dg.Definitions(
+    definitions = dg.Definitions(
         assets=[*landing, *(asset_of(node, workspace) for node in nodes(workspace))],
         jobs=[
             _job("prepare_data", data, "From the raw files to token shards."),
             _job("train", model, "Pretraining, SFT, evaluation, and the report."),
             _job("everything", data | model, "From the raw files to the report."),
         ],
+        sensors=[refresh_sensor(workspace, lambda: definitions)],
         # Stages use all cores themselves, and each depends on the one before.
         executor=dg.in_process_executor,
     )
+    return definitions
 
 
 def _job(
