@@ -10,9 +10,14 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from pipelines.workspace import Workspace
+
+# Times say nothing on a machine that other work shares.
+hypothesis.settings.register_profile("samovar", deadline=None)
+hypothesis.settings.load_profile("samovar")
 
 SAMPLE = Path(__file__).resolve().parents[1] / "sample"
 
