@@ -7,6 +7,8 @@ SETUP := $(VENV)/.set-up
 
 .PHONY: demo test lint dev setup clean
 
+# `make setup` also tells a bare `dagster dev` where its home is (.env, see samovar setup).
+
 # Brew a model from the embedded sample: offline, minutes on two CPU cores. A second call finds
 # nothing stale.
 demo: setup
@@ -28,6 +30,7 @@ $(SETUP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Samovar needs Python 3.11 or newer; set PYTHON=python3.11")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[test]'
+	$(BIN)/samovar setup
 	touch $(SETUP)
 
 lint: setup

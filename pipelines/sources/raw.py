@@ -124,7 +124,15 @@ def read_file(
     for row, record in enumerate(_records(path, source)):
         if limit_rows is not None and slice_.total >= limit_rows:
             break
-        slice_.add(f"{chunk}/{row}", source_name, _convert(record, source, f"{path}, record {row}"))
+        try:
+            converted = _convert(record, source, f"{path}, record {row}")
+        except SourceError as error:
+            # A file that begins with another shape is the wrong file, or wrongly configured; one
+            # odd record in the middle of it is a bad record.
+            if row == 0:
+                raise
+            converted = BadRecord("unknown_shape", str(error))
+        slice_.add(f"{chunk}/{row}", source_name, converted)
         if slice_.bytes >= limit_bytes:
             yield slice_.part() if parts >= context.skip else None
             parts += 1
