@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -109,6 +109,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("SAMOVAR_") or name == "DAGSTER_HOME":
             monkeypatch.delenv(name)
     monkeypatch.setenv("DAGSTER_DISABLE_TELEMETRY", "1")
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """One thread of torch: on tiny matrices more threads only wait for each other."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

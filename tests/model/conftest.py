@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
@@ -31,12 +29,8 @@ CONFIGS = {"llama-like": LLAMA_LIKE, "gpt2-like": GPT2_LIKE}
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny matrices: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _tiny_matrices(one_thread: None) -> None:
+    """One thread for all tests here."""
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from model.config import ModelConfig
 from pipelines.shards.reader import INDEX_SCHEMA, MASK_DTYPE, TOKEN_DTYPE, ShardFiles, TokenStream
@@ -20,12 +19,8 @@ END = 1
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tiny matrices: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _tiny_matrices(one_thread: None) -> None:
+    """One thread for all tests here."""
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import signal
 import subprocess
 import sys
@@ -58,18 +57,36 @@ def test_resume_after_kill(
     long = options(steps=400, checkpoint_every=25)
     whole = train(config, long, streams, tmp_path / "whole")
     work = tmp_path / "killed"
-    arguments = tmp_path / "arguments"
-    arguments.write_bytes(
-        pickle.dumps((config, long, {g: s.shards for g, s in streams.items()}, work))
-    )
+    run = {
+        "config": config.to_dict(),
+        "options": long.to_dict(),
+        "shards": {
+            group: [
+                [str(shard.tokens), str(shard.index), str(shard.mask or "")]
+                for shard in stream.shards
+            ]
+            for group, stream in streams.items()
+        },
+    }
     script = (
-        "import pickle, sys\n"
-        "from pipelines.shards.reader import TokenStream\n"
+        "import json, sys\n"
+        "from pathlib import Path\n"
+        "from model.config import ModelConfig\n"
+        "from pipelines.shards.reader import ShardFiles, TokenStream\n"
         "from trainers.loop import train\n"
-        "config, options, shards, work = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "train(config, options, {g: TokenStream(s) for g, s in shards.items()}, work)\n"
+        "from trainers.options import TrainingOptions\n"
+        "run = json.loads(sys.argv[1])\n"
+        "streams = {\n"
+        "    group: TokenStream(\n"
+        "        ShardFiles(Path(t), Path(i), Path(m) if m else None) for t, i, m in shards\n"
+        "    )\n"
+        "    for group, shards in run['shards'].items()\n"
+        "}\n"
+        "config = ModelConfig.from_dict(run['config'])\n"
+        "train(config, TrainingOptions.from_dict(run['options']), streams, Path(sys.argv[2]))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", script, str(arguments)])
+    command = [sys.executable, "-c", script, json.dumps(run), str(work)]
+    process = subprocess.Popen(command)
     log = work / "steps.jsonl"
     deadline = time.monotonic() + 60
     while not log.exists() or log.read_bytes().count(b"\n") < 60:
