@@ -17,7 +17,7 @@ from pipelines.workspace import Workspace
 
 KEY = "data_quality/report"
 FILE = "report.html"
-VERSION = 1
+VERSION = 2
 
 
 def nodes(workspace: Workspace) -> Iterator[Node]:

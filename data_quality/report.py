@@ -26,8 +26,10 @@ table { border-collapse: collapse; margin: .6rem 0; font-size: 14px }
 th, td { padding: .2rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid #eee;
   overflow-wrap: anywhere }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+td:first-child, th { white-space: nowrap }
 code { font-size: 12px; color: #777; white-space: pre-wrap }
-svg { max-width: 100%; height: auto } figure { display: inline-block; margin: .4rem .6rem .4rem 0 }
+svg { max-width: 100%; height: auto }
+figure { display: inline-block; width: 47%; margin: .4rem .6rem .4rem 0 }
 """
 
 _SOURCES = """

@@ -6,6 +6,7 @@ Real processes, really killed: in a data stage, while shards are written, and in
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -86,9 +87,12 @@ def finish(project: Path, run: Callable[..., subprocess.CompletedProcess[str]]) 
 
 
 def recorded(root: Path, key: str) -> int:
-    """Chunks that an unfinished build of a dataset has recorded."""
-    folder = root / key / "journal"
-    return len(list(folder.glob("*.json"))) if folder.exists() else 0
+    """Finished tasks that an unfinished build of a dataset has recorded.
+
+    A record whose number of parts is still open (0) is of a task that was in work.
+    """
+    records = (json.loads(path.read_bytes()) for path in (root / key / "journal").glob("*.json"))
+    return sum(record["parts"] > 0 for record in records)
 
 
 def steps_done(root: Path) -> int:
