@@ -17,6 +17,7 @@ from typing import Literal
 
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG, CachingStaleStatusResolver
+from dagster._core.errors import DagsterExecutionInterruptedError
 from dagster._core.loader import LoadingContextForTest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
@@ -160,6 +161,9 @@ class Planner:
             result = job.execute_in_process(
                 instance=self.instance, asset_selection=[key], run_config=quiet
             )
+        except DagsterExecutionInterruptedError as interruption:
+            # Dagster's name for Ctrl-C; whoever called is to end, not to go on with the next asset.
+            raise KeyboardInterrupt from interruption
         except Exception as error:
             return error
         return None if result.success else RuntimeError("the run failed")

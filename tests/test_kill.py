@@ -57,26 +57,31 @@ def digests(project: Path) -> dict[str, str]:
     }
 
 
-def start(project: Path) -> subprocess.Popen[bytes]:
+def start(project: Path, output: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-m", "cli.app", "materialize", "--stale"],
         cwd=project.parent,
         env={**os.environ, "SAMOVAR_PROJECT": str(project), "SAMOVAR_SET": _SETTINGS},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
     )
 
 
-def kill_when(project: Path, reached: Callable[[Path], bool]) -> None:
-    """Run the refresh and kill it, and all that it started, once ``reached(data root)``."""
+def wait_until(project: Path, reached: Callable[[Path], bool], process: subprocess.Popen) -> None:
+    """Until ``reached(data root)``, while the process is at work."""
     root = project.parent / "data" / "small"
-    process = start(project)
     deadline = time.monotonic() + 240
     while not reached(root):
-        assert process.poll() is None, "the run ended before it could be killed"
+        assert process.poll() is None, "the run ended before it could be stopped"
         assert time.monotonic() < deadline, "the moment never came"
         time.sleep(0.002)
+
+
+def kill_when(project: Path, reached: Callable[[Path], bool]) -> None:
+    """Run the refresh and kill it, and all that it started, once ``reached(data root)``."""
+    process = start(project)
+    wait_until(project, reached, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -126,3 +131,24 @@ def test_killed_three_times_ends_in_the_same_bytes(
 
     finish(killed, run_samovar)
     assert digests(killed) == digests(untouched)
+
+
+def test_interrupt_in_training_saves_and_says_so(
+    make_project: Callable[[str], Path],
+    run_samovar: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    """Ctrl-C: a sentence instead of a traceback, and a checkpoint of the last whole step."""
+    project = make_project("interrupted")
+    process = start(project, subprocess.PIPE)
+    wait_until(project, lambda root: steps_done(root) >= 30, process)
+    process.send_signal(signal.SIGINT)
+    output = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == 130
+    assert "interrupted; the next run goes on from here" in output
+    assert "Traceback" not in output
+    root = project.parent / "data" / "small"
+    latest = max((root / ".scratch").glob("task-*/step-*/state.json"))
+    saved = json.loads(latest.read_text())["step"]
+    assert saved == steps_done(root) >= 30
+    finish(project, run_samovar)
+    assert not list((root / ".scratch").glob("task-*"))
