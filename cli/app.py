@@ -1,4 +1,4 @@
-"""``samovar``: materialize, status, stages, sql, generate, summary, setup, dev.
+"""``samovar``: materialize, status, stages, sql, generate, summary, bench, setup, dev.
 
 Imports of heavy packages (dagster, torch, duckdb) wait until a command needs them.
 """
@@ -178,6 +178,33 @@ def summary(profile: Profile = None) -> None:
         from cli.summary import show
 
         show(workspace, console)
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="filters.")],
+    data: Annotated[Path, typer.Option(help="A file or folder of texts to measure on.")] = Path(
+        "sample"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    profile: Profile = None,
+) -> None:
+    """Speed against a peer in the same run."""
+    with _explained():
+        workspace = _workspace(profile, None)
+        if name != "filters":
+            raise UsageError(f"no benchmark is called {name!r}; there is: filters")
+        from benchmarks.filters import run
+
+        try:
+            figures = run(workspace.project, data)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        if as_json:
+            _print_json(figures)
+        else:
+            for key, value in figures.items():
+                console.print(f"{key:<20} {value:,}")
 
 
 @app.command()

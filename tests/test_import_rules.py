@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-ROOMS = {"pipelines", "model", "trainers", "data_quality", "serving", "assets", "cli"}
+ROOMS = {"pipelines", "model", "trainers", "data_quality", "serving", "assets", "cli", "benchmarks"}
 
 # room -> rooms it may import (itself aside)
 ALLOWED = {
@@ -21,7 +21,8 @@ ALLOWED = {
     "data_quality": {"pipelines"},
     "serving": {"model", "pipelines"},
     "assets": {"pipelines", "model", "trainers", "data_quality", "serving"},
-    "cli": {"pipelines", "model", "trainers", "data_quality", "serving", "assets"},
+    "benchmarks": {"pipelines", "model", "trainers", "serving"},
+    "cli": {"benchmarks", "pipelines", "model", "trainers", "data_quality", "serving", "assets"},
 }
 FORBIDDEN_PACKAGES = {
     "pipelines": {"dagster", "torch"},
@@ -29,6 +30,7 @@ FORBIDDEN_PACKAGES = {
     "trainers": {"dagster"},
     "data_quality": {"dagster", "torch"},
     "serving": {"dagster"},
+    "benchmarks": {"dagster"},
 }
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from unicodedata import category, name
 
+from pipelines.filters.character_tables import CYRILLIC, DIGIT, LETTER, SPECIAL, class_of
 from pipelines.filters.language import identify
 from pipelines.simhash64 import simhash
 
@@ -34,14 +35,10 @@ class Measurement:
 
 def measure(text: str, stop_words: Sequence[str]) -> Measurement:
     """Measure a normalised text."""
-    letters = digits = specials = cyrillic = 0
-    for character in text:
-        kind = _class_of(character)
-        letters += kind in "LC"
-        cyrillic += kind == "C"
-        digits += kind == "N"
-        specials += kind == "S"
-    hits = _stop_pattern(tuple(stop_words)).findall(text) if stop_words else []
+    counts = Counter(map(_class_of, text))
+    cyrillic, digits, specials = counts[CYRILLIC], counts[DIGIT], counts[SPECIAL]
+    letters = counts[LETTER] + cyrillic
+    hits = _stop_pattern(tuple(stop_words)).findall(text.lower()) if stop_words else []
     language, confidence = identify(text)
     signature, features = simhash(text)
     return Measurement(
@@ -54,7 +51,7 @@ def measure(text: str, stop_words: Sequence[str]) -> Measurement:
         special_ratio=_ratio(specials, len(text)),
         cyrillic_ratio=_ratio(cyrillic, letters),
         stop_words=len(hits),
-        stop_word=hits[0].lower() if hits else None,
+        stop_word=hits[0] if hits else None,
         language=language,
         language_confidence=confidence,
         simhash=signature,
@@ -62,23 +59,15 @@ def measure(text: str, stop_words: Sequence[str]) -> Measurement:
     )
 
 
-@lru_cache(maxsize=1 << 16)
-def _class_of(character: str) -> str:
-    """C Cyrillic letter, L other letter, N digit, W white space, S anything else."""
-    kind = category(character)[0]
-    if kind == "L":
-        return "C" if name(character, "").startswith("CYRILLIC") else "L"
-    if kind == "N":
-        return "N"
-    return "W" if character.isspace() else "S"
+_class_of = lru_cache(maxsize=1 << 16)(class_of)
 
 
 @lru_cache(maxsize=8)
 def _stop_pattern(stop_words: tuple[str, ...]) -> re.Pattern[str]:
-    """Any of the words, whatever the case, where neither side goes on with a word character."""
-    longest_first = sorted(stop_words, key=len, reverse=True)
+    """Any of the words in lower case, where neither side goes on with a word character."""
+    longest_first = sorted(map(str.lower, stop_words), key=len, reverse=True)
     alternatives = "|".join(re.escape(word) for word in longest_first)
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)", re.IGNORECASE)
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)")
 
 
 def _ratio(part: int, whole: int) -> float:

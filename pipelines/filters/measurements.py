@@ -8,20 +8,18 @@ another threshold never reads a text again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import pyarrow as pa
 
 from pipelines.config import Project
 from pipelines.datasets import Chunk, Dataset, read_table
 from pipelines.engine import BuildReport, Observer, Part, Stage, Task, TaskContext, build
-from pipelines.filters.measure import measure
 from pipelines.schemas import MEASUREMENTS
 from pipelines.sources.raw import RECORDS
 from pipelines.storage import Storage
 from pipelines.text import NORMALISATION_VERSION, normalise, split_long
 
-VERSION = 1
+VERSION = 2
 TABLE = "measurements.parquet"
 
 
@@ -70,21 +68,27 @@ def measure_chunk(
     stop_words: tuple[str, ...],
 ) -> Iterator[Part]:
     """Task function: one raw chunk to one chunk of measurements."""
-    rows = []
+    # Compiled kernels: seconds to load, and only this stage's workers need them.
+    from pipelines.filters.kernels import measure_texts
+
     raw = read_table(storage, chunk, RECORDS, ["id", "source", "text"])
+    rows: list[dict] = []
+    texts: list[str] = []
     for row, (id, source, text) in enumerate(zip(*raw.to_pydict().values(), strict=True)):
         pieces = document_parts(text, split_at)
-        for part, piece in enumerate(pieces):
-            rows.append(
-                {
-                    "id": part_id(id, part, len(pieces)),
-                    "source": source,
-                    "row": row,
-                    "part": part,
-                    "parts": len(pieces),
-                    **asdict(measure(piece, stop_words)),
-                }
-            )
+        texts += pieces
+        rows += (
+            {
+                "id": part_id(id, part, len(pieces)),
+                "source": source,
+                "row": row,
+                "part": part,
+                "parts": len(pieces),
+            }
+            for part in range(len(pieces))
+        )
+    for figures, measured in zip(rows, measure_texts(texts, stop_words), strict=True):
+        figures.update(vars(measured))
     yield Part(
         tables={"measurements": pa.Table.from_pylist(rows, schema=MEASUREMENTS)},
         stats={
