@@ -7,8 +7,6 @@ SETUP := $(VENV)/.set-up
 
 .PHONY: demo test lint dev setup clean
 
-# `make setup` also tells a bare `dagster dev` where its home is (.env, see samovar setup).
-
 # Brew a model from the embedded sample: offline, minutes on two CPU cores. A second call finds
 # nothing stale.
 demo: setup
@@ -24,6 +22,7 @@ test: setup
 dev: setup
 	$(BIN)/samovar dev --profile sample
 
+# Also tells a bare `dagster dev` where its home is (.env, see `samovar setup`).
 setup: $(SETUP)
 
 $(SETUP): pyproject.toml

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import dagster as dg
@@ -36,12 +36,14 @@ LANDING = "landing"
 
 @dataclass(frozen=True)
 class AssetStatus:
-    """``causes`` say why it isn't fresh: direct ones, or what above it is not fresh."""
+    """``causes`` say why it isn't fresh. ``below_stale``: something above it isn't fresh, and may
+    change it."""
 
     key: str
     group: str
     status: Status
     causes: tuple[str, ...] = ()
+    below_stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,18 @@ class Planner:
                 self.instance.report_runless_asset_event(dg.AssetObservation(key, tags=tags))
         return problems
 
-    def statuses(self, keys: Sequence[dg.AssetKey] | None = None) -> list[AssetStatus]:
-        """The status of each asset. One below a stale one counts as fresh until that has run."""
+    def statuses(self) -> list[AssetStatus]:
+        """The status of each asset, in topological order."""
         resolver = self._resolver()
-        return [self._status(resolver, key) for key in keys or self.keys()]
+        unsettled: set[dg.AssetKey] = set()
+        result = []
+        for key in self.keys():
+            below = bool(self.graph.get(key).parent_keys & unsettled)
+            status = replace(self._status(resolver, key), below_stale=below)
+            if below or status.status != "fresh":
+                unsettled.add(key)
+            result.append(status)
+        return result
 
     def refresh(
         self, keys: Sequence[dg.AssetKey], on_start: Callable[[AssetStatus], None] | None = None

@@ -42,17 +42,15 @@ def refresh_sensor(
         planner = Planner(workspace, definitions(), context.instance)
         if problems := planner.observe_landing():
             return dg.SkipReason("; ".join(problems.values()))
-        unsettled: set[dg.AssetKey] = set()
         blocked = []
         for status in planner.statuses():
-            key = dg.AssetKey(status.key.split("/"))
-            if planner.graph.get(key).parent_keys & unsettled:
-                unsettled.add(key)
-            elif status.status == "blocked":
-                unsettled.add(key)
+            if status.below_stale or status.status == "fresh":
+                continue
+            if status.status == "blocked":
                 blocked.append(f"{status.key}: {'; '.join(status.causes)}")
-            elif status.status != "fresh":
-                return dg.RunRequest(run_key=_run_key(planner, key), asset_selection=[key])
+                continue
+            key = dg.AssetKey(status.key.split("/"))
+            return dg.RunRequest(run_key=_run_key(planner, key), asset_selection=[key])
         return dg.SkipReason("; ".join(blocked) or "nothing is stale")
 
     return refresh

@@ -11,9 +11,9 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from pipelines.config import Project
+from pipelines.config import Project, Source
 from pipelines.filters.measure import measure
-from pipelines.sources.landing import FORMATS
+from pipelines.sources.landing import landed_files
 from pipelines.sources.records import read_records
 from pipelines.text import normalise
 
@@ -24,7 +24,7 @@ def run(project: Project, data: Path) -> dict[str, Any]:
     """Measure the documents of the files at ``data`` (a file or a folder); see the module."""
     texts = _texts(data)
     if not texts:
-        raise ValueError(f"{data}: no records with a text; give a folder with {', '.join(FORMATS)}")
+        raise ValueError(f"{data}: no record has a text")
     stop_words = tuple(project.filters.stop_words)
     started = time.perf_counter()
     from pipelines.filters.kernels import measure_texts
@@ -81,15 +81,13 @@ def _packages(text: str) -> tuple:
 
 
 def _texts(data: Path) -> list[str]:
-    paths = [data] if data.is_file() else sorted(p for p in data.rglob("*") if p.is_file())
-    texts = []
-    for path in paths:
-        if not any(suffix in path.name for suffix in FORMATS):
-            continue
-        for record in read_records(path):
-            if isinstance(record, dict) and isinstance(record.get("text"), str):
-                texts.append(normalise(record["text"]))
-    return texts
+    source = Source(kind="text", group="web", paths=[str(data.absolute())])
+    return [
+        normalise(record["text"])
+        for file in landed_files("data", source, Path())
+        for record in read_records(file.path)
+        if isinstance(record, dict) and isinstance(record.get("text"), str)
+    ]
 
 
 def _front(texts: list[str], size: int) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import warnings
@@ -16,8 +15,8 @@ from assets import factory
 from assets.definitions import build_definitions
 from assets.instance import open_instance
 from assets.planner import AssetStatus, Outcome, Planner
-from pipelines.engine import RUN_FILE
 from pipelines.engine import Progress as Step
+from pipelines.engine import last_run
 from pipelines.workspace import Workspace
 
 _LINE_EVERY_S = 20.0
@@ -123,7 +122,7 @@ class _Display:
 
     def _figures(self, key: str) -> str:
         dataset = self.workspace.dataset(key)
-        record = json.loads(self.workspace.storage.read(f"{key}/{RUN_FILE}"))
+        record = last_run(dataset)
         manifest = dataset.manifest()
         parts = [f"{record['computed']} computed, {record['reused']} reused"]
         if rows := manifest.total("rows"):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from assets.definitions import nodes
-from pipelines.engine import RUN_FILE
+from pipelines.engine import last_run
 from pipelines.workspace import Workspace
 
 _COLUMNS = ("rows", "dropped", "characters", "tokens", "bytes", "computed", "seconds", "peak_mb")
@@ -26,7 +25,7 @@ def collect(workspace: Workspace) -> list[dict[str, Any]]:
         manifest = workspace.dataset(node.key).find_manifest()
         if manifest is None:
             continue
-        run = json.loads(workspace.storage.read(f"{node.key}/{RUN_FILE}"))
+        run = last_run(workspace.dataset(node.key))
         splits = ("train", "validation")
         by_split = {
             figure: sum(manifest.total(f"{split}_{figure}") for split in splits)

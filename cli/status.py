@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import dagster as dg
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -23,12 +22,7 @@ def collect(workspace: Workspace) -> dict[str, Any]:
         planner = Planner(workspace, build_definitions(workspace), instance)
         problems = planner.observe_landing()
         assets = []
-        unsettled: set[str] = set()
         for status in planner.statuses():
-            parents = planner.graph.get(dg.AssetKey(status.key.split("/"))).parent_keys
-            below = any(parent.to_user_string() in unsettled for parent in parents)
-            if below or status.status != "fresh":
-                unsettled.add(status.key)
             manifest = workspace.dataset(status.key).find_manifest()
             assets.append(
                 {
@@ -36,8 +30,7 @@ def collect(workspace: Workspace) -> dict[str, Any]:
                     "group": status.group,
                     "status": status.status,
                     "causes": list(status.causes),
-                    # Fresh as far as it can be known: what is above it isn't, and may change it.
-                    "below_stale": below,
+                    "below_stale": status.below_stale,
                     "data_version": manifest.data_version if manifest else None,
                     "chunks": len(manifest.chunks) if manifest else 0,
                     "bytes": sum(chunk.bytes for chunk in manifest.chunks) if manifest else 0,

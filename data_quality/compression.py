@@ -8,12 +8,12 @@ they are a floor that a trained model must beat, not a rival.
 from __future__ import annotations
 
 import lzma
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import zstandard
 
-from pipelines.shards.reader import DocumentSpan, TokenStream
+from pipelines.shards.reader import TokenStream
 from pipelines.tokenizer import TextTokenizer
 
 COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
@@ -33,16 +33,6 @@ class Compressed:
         return self.bits / self.characters
 
 
-def documents_from_front(stream: TokenStream, max_characters: int) -> Iterable[DocumentSpan]:
-    """Whole documents until ``max_characters`` are reached, as BPC takes them."""
-    characters = 0
-    for document in stream.documents():
-        if characters >= max_characters:
-            return
-        characters += document.characters
-        yield document
-
-
 def compress(
     compressor: str, stream: TokenStream, tokenizer: TextTokenizer, max_characters: int
 ) -> Compressed:
@@ -50,7 +40,7 @@ def compress(
     special = set(tokenizer.special_ids)
     texts = []
     characters = 0
-    for document in documents_from_front(stream, max_characters):
+    for document in stream.documents_from_front(max_characters):
         ids = stream.tokens(document.start, document.tokens).tolist()
         texts.append(tokenizer.decode([id for id in ids if id not in special]))
         characters += document.characters

@@ -395,6 +395,11 @@ def _refuse_equal_names(tasks: Sequence[Task], key: str) -> None:
         seen.add(task.name)
 
 
+def last_run(dataset: Dataset) -> dict[str, Any]:
+    """What the latest build of a built dataset took: see ``_record_run``."""
+    return json.loads(dataset.storage.read(f"{dataset.key}/{RUN_FILE}"))
+
+
 def _record_run(report: BuildReport) -> None:
     record = {
         "computed": len(report.computed),

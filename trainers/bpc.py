@@ -96,7 +96,7 @@ def bits_per_character(
         raise ValueError(f"stride = {stride} must be 1 to the context length {context}")
     if batch_size < 1:
         raise ValueError(f"batch_size = {batch_size} must be at least 1")
-    documents = _take(stream, max_characters)
+    documents = list(stream.documents_from_front(max_characters))
     bits, answer_bits = _score(
         model, stream, documents, start_token, stride, batch_size, on_progress
     )
@@ -129,18 +129,6 @@ def document_windows(document: DocumentSpan, context: int, stride: int) -> Itera
     while scored < document.tokens:
         yield Window(document, max(0, last - context), scored, last)
         scored, last = last, min(last + stride, document.tokens)
-
-
-def _take(stream: TokenStream, max_characters: int | None) -> list[DocumentSpan]:
-    """Whole documents from the front until ``max_characters`` are reached."""
-    taken: list[DocumentSpan] = []
-    characters = 0
-    for document in stream.documents():
-        if max_characters is not None and characters >= max_characters:
-            break
-        taken.append(document)
-        characters += document.characters
-    return taken
 
 
 @torch.inference_mode()

@@ -71,16 +71,12 @@ def measure_texts(texts: Sequence[str], stop_words: Sequence[str]) -> list[Measu
 def _measurement(
     row: list[int], signature: int, label: str, probability: float, words: tuple[str, ...]
 ) -> Measurement:
-    characters, letters = row[_CHARACTERS], row[_LETTERS]
-    return Measurement(
-        characters=characters,
-        letters=letters,
+    return Measurement.of_counts(
+        characters=row[_CHARACTERS],
+        letters=row[_LETTERS],
         digits=row[_DIGITS],
         specials=row[_SPECIALS],
         cyrillic=row[_CYRILLIC],
-        letter_ratio=letters / characters if characters else 0.0,
-        special_ratio=row[_SPECIALS] / characters if characters else 0.0,
-        cyrillic_ratio=row[_CYRILLIC] / letters if letters else 0.0,
         stop_words=row[_HITS],
         stop_word=words[row[_FIRST_HIT]] if row[_HITS] else None,
         language=label,
@@ -167,12 +163,12 @@ def _measure_all(
         )
         count, plain = _characters(data, start, end, kind, lower, codes, figures[index])
         if not plain:
-            figures[index, 7] = -1
+            figures[index, _FEATURES] = _GENERAL
             continue
         _stop_words(
             *(codes, count, word, edge_starts, edge_codes, edge_targets, ends, figures[index])
         )
-        signatures[index], figures[index, 7] = _simhash(codes, count, word, grams)
+        signatures[index], figures[index, _FEATURES] = _simhash(codes, count, word, grams)
 
 
 @njit(cache=True, nogil=True)
@@ -243,11 +239,11 @@ def _characters(data, start, end, kind, lower, codes, row):
             plain = False
         codes[count] = small
         count += 1
-    row[0] = count
-    row[1] = counts[LETTER] + counts[CYRILLIC]
-    row[2] = counts[DIGIT]
-    row[3] = counts[SPECIAL]
-    row[4] = counts[CYRILLIC]
+    row[_CHARACTERS] = count
+    row[_LETTERS] = counts[LETTER] + counts[CYRILLIC]
+    row[_DIGITS] = counts[DIGIT]
+    row[_SPECIALS] = counts[SPECIAL]
+    row[_CYRILLIC] = counts[CYRILLIC]
     return count, plain
 
 
@@ -277,9 +273,9 @@ def _stop_words(codes, count, word, edge_starts, edge_codes, edge_targets, ends,
         if found < 0:
             position += 1
             continue
-        if row[5] == 0:
-            row[6] = found
-        row[5] += 1
+        if row[_HITS] == 0:
+            row[_FIRST_HIT] = found
+        row[_HITS] += 1
         position = found_end
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from pipelines.filters.character_tables import CYRILLIC, DIGIT, LETTER, SPECIAL, class_of
 from pipelines.filters.language import identify
@@ -32,6 +33,22 @@ class Measurement:
     simhash: int
     simhash_features: int
 
+    @classmethod
+    def of_counts(
+        cls, *, characters: int, letters: int, specials: int, cyrillic: int, **others: Any
+    ) -> Measurement:
+        """From everything but the ratios."""
+        return cls(
+            characters=characters,
+            letters=letters,
+            specials=specials,
+            cyrillic=cyrillic,
+            letter_ratio=_ratio(letters, characters),
+            special_ratio=_ratio(specials, characters),
+            cyrillic_ratio=_ratio(cyrillic, letters),
+            **others,
+        )
+
 
 def measure(text: str, stop_words: Sequence[str]) -> Measurement:
     """Measure a normalised text."""
@@ -41,15 +58,12 @@ def measure(text: str, stop_words: Sequence[str]) -> Measurement:
     hits = _stop_pattern(tuple(stop_words)).findall(text.lower()) if stop_words else []
     language, confidence = identify(text)
     signature, features = simhash(text)
-    return Measurement(
+    return Measurement.of_counts(
         characters=len(text),
         letters=letters,
         digits=digits,
         specials=specials,
         cyrillic=cyrillic,
-        letter_ratio=_ratio(letters, len(text)),
-        special_ratio=_ratio(specials, len(text)),
-        cyrillic_ratio=_ratio(cyrillic, letters),
         stop_words=len(hits),
         stop_word=hits[0] if hits else None,
         language=language,

@@ -110,6 +110,15 @@ class TokenStream:
                 row["start"] += offset
                 yield DocumentSpan(**row)
 
+    def documents_from_front(self, max_characters: int | None) -> Iterator[DocumentSpan]:
+        """Whole documents from the front until ``max_characters`` are reached (None: all)."""
+        characters = 0
+        for document in self.documents():
+            if max_characters is not None and characters >= max_characters:
+                return
+            characters += document.characters
+            yield document
+
     def _spans(self, start: int, length: int) -> Iterator[tuple[int, slice, slice]]:
         """(shard, slice within it, slice of the result) for ``length`` positions at ``start``."""
         if start < 0 or length < 0 or start + length > len(self):

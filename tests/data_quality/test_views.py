@@ -5,14 +5,13 @@ from __future__ import annotations
 import lzma
 import re
 import xml.etree.ElementTree as ElementTree
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data_quality import plots
-from data_quality.compression import compress, documents_from_front
+from data_quality.compression import compress
 from data_quality.report import render_report
 from data_quality.views import connect
 from pipelines.shards.writer import open_stream
@@ -78,7 +77,7 @@ class TestBuilt:
     def test_compressor_gets_the_text_of_the_documents(self, workspace: Workspace) -> None:
         stream = open_stream(workspace.storage, "web", "validation")
         result = compress("xz -9", stream, load_tokenizer(workspace.storage), 1_500)
-        ids = [document.id for document in documents_from_front(stream, 1_500)]
+        ids = [document.id for document in stream.documents_from_front(1_500)]
         texts = dict(connect(workspace).execute("SELECT id, text FROM documents").fetchall())
         content = "".join(f"{texts[id]}\n" for id in ids).encode()
         assert result.bits == 8 * len(lzma.compress(content, preset=9))
@@ -87,11 +86,9 @@ class TestBuilt:
     def test_page_is_whole_and_repeatable(self, workspace: Workspace) -> None:
         page = render_report(workspace)
         assert page == render_report(workspace)
-        parser = HTMLParser()
-        parser.feed(page)
         for title in ("Sources", "What was dropped", "Training", "Bits per character", "Samples"):
             assert title in page
-        assert "Nothing was built" not in page.replace(plots.__doc__ or "", "")
+        assert "Nothing was built" not in page
         # Self-contained: nothing is fetched from elsewhere.
         assert not re.search(r'(?:src|href)="https?:', page)
         for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
